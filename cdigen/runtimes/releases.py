@@ -142,6 +142,7 @@ class RuntimeBehaviour(Enum):
     FORGETS_GIDS = "forgets-gids"
     GPUS_OPTION_IGNORED = "gpus-ignored"
     API_WITHOUT_CDI = "api-without-cdi"
+    BUILD_WITHOUT_CDI = "build-without-cdi"
     CTR_WITHOUT_CDI = "ctr-without-cdi"
     RESTART_WITHOUT_DEVICES = "restart-without-devices"
     EDITS_OVERWRITTEN = "edits-overwritten"
@@ -217,8 +218,7 @@ def _row(  # noqa: PLR0913, PLR0917 - the columns of the table
     )
 
 
-# Sources: the references of each row, and docs/reference/cdi-loaders.md. The table lists only issues that
-# users reported.
+# Sources: the references of each row, and docs/reference/cdi-loaders.md. Users reported all these issues.
 BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("podman", B.NO_CDI, None, (4, 1, 0), "podman 12825",
          "this release reads no CDI specs, or uses an older interface", "install podman 4.3 or newer"),
@@ -241,6 +241,10 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("podman", B.API_WITHOUT_CDI, (4, 1, 0), (5, 4, 0), "podman 17833, podman 19338",
          "the Docker-compatible interface and 'podman kube play' accept no CDI names",
          "podman run --device nvidia.com/gpu=all"),
+    # podman 5.1.0 has buildah 1.36.0 (go.mod).
+    _row("podman", B.BUILD_WITHOUT_CDI, (4, 1, 0), (5, 1, 0), "buildah 5443, buildah 5556, podman 21158",
+         "'podman build --device' and buildah before 1.36 accept no CDI names, only paths of device nodes",
+         "install podman 5.1 or newer for builds with a GPU"),
     _row("podman", B.ROOT_READS_HOME, (5, 0, 0), None, "observed in 5.8, not in 4.3"),
     _row("podman", B.READS_ROOTLESS_FILES, (5, 7, 0), None, "containers/common 2499"),
     _row("podman", B.ONE_MAIN_FILE, (6, 0, 0), None, "contrib/design-docs/config-file-parsing.md"),
@@ -278,13 +282,11 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "set CDI in the main file"),
     _row("containerd", B.CTR_WITHOUT_CDI, (1, 7, 0), (2, 0, 0), "containerd 8525",
          "ctr run --device accepts only device paths, no CDI names", "install containerd 2.0 or newer"),
-    # Observed with 1.7.24. NVIDIA's operator requires 1.7.30 for its own plugin. No release of 2.0 has the
-    # fix.
+    # Observed with 1.7.24. NVIDIA's operator requires 1.7.30 for its plugin. No release of 2.0 has the fix.
     _row("containerd", B.NRI_WITHOUT_CDI, (1, 7, 0), (1, 7, 30), "gpu-operator 26.3",
          "CDI devices that an NRI plugin adds are silently ignored", "install containerd 2.1 or newer"),
     _row("containerd", B.NRI_WITHOUT_CDI, (2, 0, 0), (2, 1, 0), "gpu-operator 26.3",
-         "CDI devices that an NRI plugin adds are silently ignored",
-         "install containerd 2.1 or newer"),
+         "CDI devices that an NRI plugin adds are silently ignored", "install containerd 2.1 or newer"),
     # Before, a version that is too new has no effect.
     _row("containerd", B.CHECKS_VERSION, (1, 6, 32), (1, 7, 0), "containerd 10234"),
     _row("containerd", B.CHECKS_VERSION, (1, 7, 17), None, "containerd 10165"),
@@ -302,8 +304,7 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
     # Source: the code of each tag. From 1.34.0 on, the code calls WithCDIDeviceInjector.
     _row("cri-o", B.NRI_WITHOUT_CDI, (1, 26, 0), (1, 34, 0), "cri-o 1.34.0"),
     _row("cri-o", B.EDITS_OVERWRITTEN, (1, 24, 0), (1, 34, 0), "cri-o 64a94f231f",
-         "CRI-O may overwrite the edits of a spec",
-         "install CRI-O 1.34 or newer"),
+         "CRI-O may overwrite the edits of a spec", "install CRI-O 1.34 or newer"),
     _row("buildkit", B.NO_CDI, None, (0, 20, 0), "buildkit 4056",
          "this release reads no CDI specs", "install buildkit 0.20 or newer"),
     _row("nerdctl", B.NO_CDI, None, (2, 1, 0), "",
@@ -311,12 +312,11 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("apptainer", B.NO_CDI, None, (1, 5, 0), "",
          "this release reads no CDI specs", "install Apptainer 1.5 or newer"),
     _row("apptainer", B.NO_HOOKS, (1, 5, 0), None, "apptainer 3738",
-         "hooks of specs are ignored: only mounts add libraries",
-         "set 'hook: none' in the profile"),
-     # Only the OCI mode reads specs (singularity 1395).
-     _row("singularity", B.NO_CDI, None, (4, 0, 0), "singularity 1394",
-          "this release reads no CDI specs",
-          "install SingularityCE 4.0 or newer, and request devices with 'singularity exec --oci --device'"),
+         "hooks of specs are ignored: only mounts add libraries", "set 'hook: none' in the profile"),
+    # Only the OCI mode reads specs (singularity 1395).
+    _row("singularity", B.NO_CDI, None, (4, 0, 0), "singularity 1394",
+         "this release reads no CDI specs",
+         "install SingularityCE 4.0 or newer, and request devices with 'singularity exec --oci --device'"),
     _row("crun", B.NESTED_DEVICES, None, (1, 7, 0), "crun 1047",
          "users other than root cannot reach device nodes in folders below /dev",
          "install crun 1.7 or newer"),

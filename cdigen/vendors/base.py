@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from cdigen.host.root import Root
     from cdigen.model.cdi import Draft
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator, HostNode, Inventory, Partition
@@ -301,8 +302,9 @@ class DriverRemedies:
 
     ``rivals`` are other PCI drivers that bind the vendor's devices on hosts without the vendor's module.
     ``refusals`` are pairs of a text in the kernel log and its meaning, with the next step: the module was
-    loaded, and rejected the devices. The messages begin with one of ``log_beginnings``. ``commands`` fix the
-    findings of the vendor's own rules.
+    loaded, and rejected the devices. The messages begin with one of ``log_beginnings``. ``mismatch`` returns
+    the reason why the installed module supports no device of a host, with the next step, or "" if no reason
+    is known. ``commands`` fix the findings of the vendor's own rules.
     """
 
     modules: tuple[str, ...]
@@ -314,4 +316,5 @@ class DriverRemedies:
     rivals: tuple[str, ...] = ()
     log_beginnings: tuple[str, ...] = ()
     refusals: tuple[tuple[str, str], ...] = ()
+    mismatch: Callable[[Root], str] | None = None
     commands: tuple[RuleCommand, ...] = ()

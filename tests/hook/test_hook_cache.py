@@ -163,3 +163,19 @@ def test_only_lines_with_folders_remain_in_the_conf_file_and_each_folder_only_on
     case.conf.write_text("include /evil/*\n# note\n/opt/other/lib\n/opt/other/lib\n")
     assert case.start(*LDCACHE).stderr == ""
     assert case.conf.read_text() == f"{LDCACHE[2]}\n/opt/other/lib\n"
+
+
+@pytest.mark.parametrize("damage", ["cut", "of zeros", "a folder"])
+def test_a_container_of_an_old_image_with_a_damaged_cache_starts(case: Case, damage: str) -> None:
+    """https://github.com/NVIDIA/nvidia-docker/issues/1760
+
+    NVIDIA's hook ends the start of such a container, because ldconfig fails in the image.
+    """
+    (case.root / "usr/lib/libz.so.1").write_bytes(b"")
+    content = image_cache()[:60] if damage == "cut" else bytes(4096)
+    case.cache.unlink()
+    if damage == "a folder":
+        case.cache.mkdir()
+    else:
+        case.cache.write_bytes(content)
+    assert case.start(*LDCACHE).returncode == 0

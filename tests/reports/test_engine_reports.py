@@ -217,3 +217,54 @@ def test_nomad_does_not_find_the_runtime_nvidia_although_cdi_works(
     plan = report.command("doctor", "--migrate", "--json").json
     assert "unregister" not in {one["step"] for one in plan["steps"]}
     assert any("Nomad (/etc/nomad.d)" in text for text in plan["kept"])
+
+
+@pytest.mark.parametrize("release", ["4.9.4", "5.0.3", "5.1.0"])
+def test_podman_build_does_not_find_the_device_that_podman_run_finds(live: LiveHost, release: str) -> None:
+    """https://github.com/containers/buildah/issues/5556
+
+    Builds resolve names of CDI from podman 5.1 on; this is no failure, because containers get the device.
+    """
+    live.install("podman", release)
+    live.run("cdigen generate --write --quiet")
+    rows = {row["check"]: row for row in live.doctor("--for podman", f"--device {GPU_ALL}")}
+    assert rows["podman-devices"]["ok"]
+    is_old = release != "5.1.0"
+    assert ("limit-podman-build-without-cdi" in rows) == is_old
+    if is_old:
+        detail = rows["limit-podman-build-without-cdi"]["detail"]
+        assert "'podman build --device'" in detail
+        assert "install podman 5.1 or newer" in detail
+
+
+def test_old_images_fail_on_a_new_system_because_ldconfig_fails(report: ReportHost) -> None:
+    """https://github.com/NVIDIA/nvidia-docker/issues/1760
+
+    The host has no failure, no ldconfig runs for a CDI device, and the report's command has a replacement.
+    """
+    report.lay("530.41.03", gpu(0, "01", "RTX 2080", 0x1E87), layout=driver_files.arch).program("dockerd")
+    report.put("etc/docker/daemon.json", NVIDIA_RUNTIME)
+    report.write_specs()
+    assert report.failures("--for", "docker") == {}
+    assert "ldconfig" not in str(report.spec)
+    text = "docker run -it --gpus all nvidia/cuda:10.1-base\n"
+    assert report.requests(text) == {"--gpus all": f"--device {GPU_ALL}"}
+    document = report.command("doctor", "--migrate", "--json").json
+    assert "runtime" in {one["kind"] for one in document["leftovers"]}
+
+
+def test_docker_compose_ignores_a_reservation_without_the_runtime(report: ReportHost) -> None:
+    """https://github.com/cresset-template/cresset/issues/216
+
+    A reservation without a count is for all GPUs; it and the line "runtime: nvidia" have replacements, also
+    behind an anchor of YAML.
+    """
+    report.lay("550.54.14", gpu(0, "01", "RTX 3090", 0x2204)).program("dockerd").write_specs()
+    report.put("etc/docker/daemon.json", NVIDIA_RUNTIME)
+    found = report.requests(
+        "x-common: &common\n  deploy: # API dependent on compose version.\n    resources:\n"
+        "      reservations:\n        devices:\n          - driver: nvidia\n"
+        "            capabilities: [ gpu ]\nservices:\n  train:\n    <<: *common\n    runtime: nvidia\n"
+    )
+    assert found["driver: nvidia"] == f'driver: cdi, and device_ids: ["{GPU_ALL}"]'
+    assert found["runtime: nvidia"].startswith("remove it, and add devices: [nvidia.com/gpu=NAME]")

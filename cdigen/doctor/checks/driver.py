@@ -87,7 +87,7 @@ NODE_RULES = frozenset({
     "family-node-unusable", "mig-instance-unusable",
 })  # fmt: skip
 # The rules of findings that are no failures: a usual setting, and the way to change it.
-_FACTS = frozenset({"profilers-restricted"})
+_FACTS = frozenset({"profilers-restricted", "virtual-gpu"})
 # The findings that nodes.py reports, and warnings that no check reports.
 _UNREPORTED = NODE_RULES | {
     "uuid-unknown", "wsl-several-stores", "csv-line-unknown", "csv-path-unusable", "csv-unreadable",
@@ -130,7 +130,10 @@ def _failures(context: Context) -> Iterator[CheckResult]:
             remedies = _remedies_of_failure(context, name, error)
             because = ("node-missing", "node-wrong") if error.kind == "no-mig-instances" else ()
             is_reload = error.kind == "version-mismatch" and remedies
-            detail = f"{error.message}; {_RELOAD}" if is_reload else with_hint(error)
+            rejected = driver_module.rejected_devices(context.host, registry.load(name))
+            reason = next((text for address, text in rejected.items() if address in error.message), "")
+            step = _RELOAD if is_reload else reason
+            detail = f"{error.message}; {step}" if step else with_hint(error)
             yield TOPIC.error(_FAILED[error.kind], detail, remedies, because)
 
 
@@ -225,10 +228,13 @@ def _remedies_of_failure(context: Context, name: str, error: HostError) -> tuple
 
 
 def _findings(context: Context, inventory: Inventory) -> Iterator[CheckResult]:
-    for finding in inventory.findings:
-        if finding.severity != "info" and finding.rule not in _UNREPORTED:
-            remedies = _remedies(context, inventory.vendor, finding)
-            yield TOPIC.finding(_RULES.get(finding.rule, GPUS), finding, remedies)
+    reported = [one for one in inventory.findings if one.severity != "info" and one.rule not in _UNREPORTED]
+    vendor = registry.load(inventory.vendor) if reported else None
+    rejected = driver_module.rejected_devices(context.host, vendor) if vendor else {}
+    for each in reported:
+        finding = replace(each, hint=rejected.get(each.path, each.hint))
+        remedies = _remedies(context, inventory.vendor, finding)
+        yield TOPIC.finding(_RULES.get(finding.rule, GPUS), finding, remedies)
 
 
 def _remedies(context: Context, vendor: str, finding: Finding) -> tuple[Remedy, ...]:

@@ -99,7 +99,8 @@ def explain(context: Context, vendor: Vendor, error: HostError) -> tuple[str, tu
     held = tuple(_held(host, vendor, unnamed))
     obstacles = (*held, *_excluded(host, vendor, wanted or matching))
     if not any(each.is_last for each in obstacles):
-        obstacles += (*_unbuilt(context, vendor), *_logged(host, vendor, wanted))
+        reasons = tuple(_incompatible(host, vendor)) or _logged(host, vendor, wanted)
+        obstacles += (*_unbuilt(context, vendor), *reasons)
     if not obstacles:
         return (error.message, tuple(map(load, wanted))) if wanted else (with_hint(error), ())
     is_last = any(each.is_last for each in obstacles)
@@ -284,6 +285,34 @@ def _dkms_source(context: Context, vendor: Vendor) -> tuple[str, str, str, str]:
                 log = f"{folder}/build/make.log"
                 return module, package, version, log if host.exists(log) else ""
     return "", "", "", ""
+
+
+def _incompatible(host: Root, vendor: Vendor) -> Iterator[_Obstacle]:
+    """Yield an obstacle if the installed module supports no device of the host."""
+    known = registry.remedies(vendor.NAME)
+    if known and known.mismatch and (text := known.mismatch(host)):
+        yield _Obstacle(text=text, is_last=True)
+
+
+def rejected_devices(host: Root, vendor: Vendor) -> dict[str, str]:
+    """Return the unbound devices that the loaded module of VENDOR has rejected: address -> meaning.
+
+    The meanings are those of the newest messages in the kernel log, with the next steps.
+    """
+    known = registry.remedies(vendor.NAME)
+    cards = (
+        card
+        for number in vendor.PCI_VENDORS
+        for card in pci_devices(host, vendor=number, classes=ACCELERATORS)
+    )
+    unbound = [address for address, driver in cards if not driver]
+    found: dict[str, str] = {}
+    if not known or not known.refusals or not unbound:
+        return found
+    for text in kernel_messages(host, known.log_beginnings):
+        meaning = next((meaning for phrase, meaning in known.refusals if phrase in text), "")
+        found.update((address, meaning) for address in unbound if meaning and address in text)
+    return found
 
 
 def _logged(host: Root, vendor: Vendor, wanted: tuple[str, ...]) -> Iterator[_Obstacle]:

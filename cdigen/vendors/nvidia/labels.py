@@ -11,6 +11,7 @@ import re
 
 from cdigen.value import replace
 from cdigen.vendors.labels import MPS, NONE, counted_labels, label_value, numbers
+from cdigen.vendors.nvidia.devices.virtual import is_virtual
 from cdigen.vendors.nvidia.driver_api import arch_of
 
 TYPE_CHECKING = False
@@ -41,10 +42,9 @@ _FAMILIES = {
     "10": "blackwell",
     "12": "blackwell",
 }
-_VIRTUAL = re.compile(r"-[0-9]+[ABCQ]$")
 # The compute capabilities where all GPUs support MIG (_SPLITTABLE), and where no GPU supports MIG (_WHOLE).
 # For other compute capabilities, MIG support is not known from the model (NVIDIA's MIG user guide, "Supported
-# GPUs"). A vGPU does not support MIG. The model of a vGPU ends in a profile (A100-40C, A100-1-5C).
+# GPUs"). A vGPU does not support MIG.
 _SPLITTABLE, _WHOLE = ("8.0", "9.0", "10.0", "10.3"), ("3.", "5.", "6.", "7.", "8.6", "8.9")
 
 
@@ -134,7 +134,7 @@ def _capabilities(items: Sequence[LabelledDevice]) -> list[Label]:
 
 
 def _can_be_split(model: str) -> bool:
-    return arch_of(model) in _SPLITTABLE and not _VIRTUAL.search(model)
+    return arch_of(model) in _SPLITTABLE and not is_virtual(model)
 
 
 def _versions(driver: Driver) -> list[Label]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cdigen.vendors.base import DriverRemedies, RuleCommand
 from cdigen.vendors.nvidia.devices import fabric_manager
+from cdigen.vendors.nvidia.devices.flavour import mismatch
 from cdigen.vendors.nvidia.settings import RESUME, SUSPEND, UNITS
 
 # The open and the proprietary module print the same messages (open-gpu-kernel-modules,
@@ -16,6 +17,10 @@ _REFUSALS = (
     (
         "requires use of the NVIDIA open kernel modules",
         "the GPU is not supported by the proprietary kernel module: install the driver's open kernel module",
+    ),
+    (
+        "has fallen off the bus and is not responding",
+        "the GPU has fallen off the bus: reboot the host; unload the driver before you unplug a GPU",
     ),
     (
         "Legacy drivers",
@@ -33,6 +38,7 @@ REMEDIES = DriverRemedies(
     rivals=("nouveau", "NovaCore"),
     log_beginnings=("NVRM: ",),
     refusals=_REFUSALS,
+    mismatch=mismatch,
     commands=(
         RuleCommand(
             rule=UNITS,

@@ -49,16 +49,17 @@ def edits(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, .
 
 
 def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-    """Return the findings on NVML, the driver's settings and NVSwitches, except those of INVENTORY."""
+    """Return the findings on NVML, settings, NVSwitches and virtual GPUs, except those of INVENTORY."""
     if inventory is None or inventory.mode not in {"gpu", "management"}:
         return ()
     from cdigen.vendors.nvidia import settings  # noqa: PLC0415 - see above
-    from cdigen.vendors.nvidia.devices import fabric_manager  # noqa: PLC0415 - see above
+    from cdigen.vendors.nvidia.devices import fabric_manager, virtual  # noqa: PLC0415 - see above
     from cdigen.vendors.nvidia.nvml import query  # noqa: PLC0415 - see above
     from cdigen.vendors.nvidia.nvml.numbers import query_differing  # noqa: PLC0415 - see above
     from cdigen.vendors.nvidia.nvml.readiness import LIBRARY, library_of  # noqa: PLC0415 - see above
 
-    found = (*settings.findings(context.host), *fabric_manager.findings(context))
+    of_host = (*settings.findings(context.host), *fabric_manager.findings(context))
+    found = (*of_host, *virtual.findings(inventory))
     if any(finding.rule == query.MODULE_MISSING for finding in inventory.findings):
         return found
     library, why = library_of(context, inventory)

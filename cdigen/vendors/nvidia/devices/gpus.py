@@ -16,6 +16,8 @@ from cdigen.model.findings import Finding, FindingCollector
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
 from cdigen.vendors.kernel.drm import devices as drm
+from cdigen.vendors.nvidia.devices import flavour
+from cdigen.vendors.nvidia.devices.flavour import PCI_CLASSES, PCI_DRIVER, PCI_VENDOR
 from cdigen.vendors.nvidia.devices.mig import MigReader
 from cdigen.vendors.nvidia.devices.numbers import differing
 from cdigen.vendors.nvidia.devices.unified_memory import unified_memory_mib
@@ -39,12 +41,7 @@ if TYPE_CHECKING:
     Memory = Callable[[], tuple[GpuPartitionNames, ...]]
 
 GPUS = "/proc/driver/nvidia/gpus"
-PCI_DRIVER = "nvidia"
-PCI_VENDOR = 0x10DE
-PCI_CLASSES = (0x0300, 0x0302)  # VGA and 3D controllers (PCI Code and ID Assignment, class 03)
 MAX_MINOR = 0xFFFFF
-# The lowest PCI device number of a GPU with a GSP, which the open kernel module needs: TU102 (pci.ids).
-FIRST_GSP = "1e02"
 # The rules of findings about GPUs that the driver does not use.
 EXCLUDED, NOT_BOUND = "gpu-excluded", "gpu-not-bound"
 
@@ -76,12 +73,14 @@ class NvidiaGpuReader:
         """Return all GPUs of the nvidia driver except excluded GPUs, in the order of their indexes.
 
         A broken GPU is unusable, and has a finding. If a GPU is bound to the driver and the driver does not
-        list the GPU, the GPU has fallen off the bus. Such a GPU also keeps its index. The function raises
-        HostError if the driver's list cannot be read and /sys shows no GPU that is bound to the driver.
+        list the GPU, the GPU has fallen off the bus. If the driver lists a GPU that is bound to no driver,
+        the driver is removing the GPU. Such GPUs also keep their indexes. The function raises HostError if
+        the driver's list cannot be read and /sys shows no GPU that is bound to the driver.
         """
         bound = sysfs.pci_devices(self._context.host, vendor=PCI_VENDOR, classes=PCI_CLASSES)
         listed, problem = self._addresses()
         known = {address for _, address in listed}
+        free = {address for address, driver in bound if not driver}
         lost = [("", address) for address, driver in bound if driver == PCI_DRIVER and address not in known]
         if problem and not lost:
             raise HostError(problem, hint=self.collector.findings[-1].hint, kind="no-gpu")
@@ -91,7 +90,9 @@ class NvidiaGpuReader:
             if not self._is_excluded(address, information := self._information(folder))
         ]
         accelerators = [
-            self._accelerator(index, address, folder, information)
+            self._removed(index, address)
+            if address in free
+            else self._accelerator(index, address, folder, information)
             if folder
             else self._lost(index, address, problem, is_foreign=bool(listed) and is_guest(self._context.host))
             for index, (folder, address, information) in enumerate(found)
@@ -156,6 +157,20 @@ class NvidiaGpuReader:
             message = f"GPU {index} ({address}) gets no CDI device: {problem}"
             hint = "see 'dmesg | grep -e NVRM -e Xid'; if the GPU has fallen off the bus, reboot the host"
             self.collector.add("error", "gpu-lost", address, message, hint)
+        return _accelerator(index, address, None, (), problem)
+
+    def _removed(self, index: int, address: str) -> Accelerator:
+        """Return the unusable GPU at ADDRESS, which is in the driver's list and bound to no driver.
+
+        The driver waits until no program uses the GPU, and lists the GPU until then (open-gpu-kernel-modules
+        580, kernel-open/nvidia/nv-pci.c, nv_pci_remove_helper).
+        """
+        problem = f"the GPU is in {GPUS}, but bound to no driver: the driver is removing it"
+        message = f"GPU {index} ({address}) gets no CDI device: {problem}"
+        hint = (
+            "end the programs that use the GPU; if it is not bound to the driver again then, reboot the host"
+        )
+        self.collector.add("error", "gpu-lost", address, message, hint)
         return _accelerator(index, address, None, (), problem)
 
     def _information(self, folder: str) -> dict[str, str]:
@@ -275,13 +290,15 @@ class NvidiaGpuReader:
 
     def _unbound_hint(self, address: str) -> str:
         """Return the next step for the GPU at ADDRESS, which the loaded driver has not bound."""
-        text = read_line(self._context.host, f"{sysfs.PCI_DEVICES}/{address}/device").removeprefix("0x")
-        is_old = len(text) == len(FIRST_GSP) and text.lower() < FIRST_GSP
-        if is_old and read_driver(self._context.host).flavour == "open":
-            return (
-                "the open kernel module does not support GPUs before Turing: install the proprietary module"
-            )
-        return f"see 'dmesg | grep -e NVRM -e {address}'"
+        host = self._context.host
+        number = flavour.device_number(host, address)
+        if why := flavour.unsupported(read_driver(host).flavour, number):
+            return why
+        log = f"see 'dmesg | grep -e NVRM -e {address}'"
+        # The kernel's Documentation/ABI/testing/sysfs-devices-removable.
+        if read_line(host, f"{sysfs.PCI_DEVICES}/{address}/removable") != "removable":
+            return log
+        return f"if this external GPU was disconnected while the driver was loaded, reboot the host; {log}"
 
     def _with_nvml(self, accelerators: list[Accelerator]) -> list[Accelerator]:
         """Return ACCELERATORS with the values that only NVML has.
