@@ -49,8 +49,9 @@ def check_host(document: dict[str, Any], root: Root) -> tuple[Finding, ...]:
             key = tuple(node.get(name) for name in _NODE_FIELDS)
             if key not in nodes:
                 nodes[key] = _wrong_node(root, node)
-            if problem := nodes[key]:
-                findings.append(_finding(problem[0], f"{where}.deviceNodes[{position}]", problem[1]))
+            if wrong := nodes[key]:
+                rule, problem = wrong
+                findings.append(_finding(rule, f"{where}.deviceNodes[{position}]", problem))
         for position, hook in enumerate(edits.get("hooks", ())):
             if problem := _wrong_hook(root, hook["path"]):
                 findings.append(_finding("host-hook-wrong", f"{where}.hooks[{position}].path", problem))

@@ -11,6 +11,7 @@ from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.host.root import Root
 
 NODE, BLOCK = "/dev/nvidia0", "/dev/block"
+WHERE = "$.devices[0].containerEdits.deviceNodes[0]"
 
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
@@ -43,9 +44,9 @@ def problems(root: Path, spec: dict[str, object]) -> list[tuple[str, str, str]]:
     return [(finding.rule, finding.path, finding.message) for finding in found]
 
 
-def node_problem(root: Path, wanted: str = "host-node-wrong", **node: object) -> str:
+def node_problem(root: Path, **node: object) -> str:
     ((rule, path, message),) = problems(root, document(deviceNodes=[node]))
-    assert (rule, path) == (wanted, "$.devices[0].containerEdits.deviceNodes[0]")
+    assert (rule, path) == ("host-node-wrong", WHERE)
     return message
 
 
@@ -90,8 +91,9 @@ def test_a_missing_node_is_wrong(root: Path) -> None:
 
 
 def test_a_node_whose_numbers_differ_from_those_on_the_host_is_wrong(root: Path) -> None:
-    message = node_problem(root, "host-node-numbers", path=NODE, major=510, minor=0)
-    assert message == "/dev/nvidia0 on the host has the numbers 195:0, not 510:0"
+    node = {"path": NODE, "major": 510, "minor": 0}
+    message = "/dev/nvidia0 on the host has the numbers 195:0, not 510:0"
+    assert problems(root, document(deviceNodes=[node])) == [("host-node-numbers", WHERE, message)]
 
 
 @pytest.mark.parametrize("path", ["/lib/libcuda.so.1", "/lib/libcuda.so", "/lib"])
