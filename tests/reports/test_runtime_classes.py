@@ -130,14 +130,17 @@ def test_k0s_does_not_read_the_file_with_the_handler_nvidia(
     report.put("etc/containerd/config.toml", V2 + handler("nvidia", PROGRAM, is_default=True))
     report.listen("var/lib/k0s/kubelet/device-plugins/kubelet.sock")
     report.write_specs()
+    assert 'do not start (no runtime for "nvidia" is configured)' in runtime_class(report)["detail"]
+    found = report.failures("--for", "kubelet")
     if others:  # the file is that of the other containerd
         assert report.failures("--for", "containerd") == {}
+        assert "oci-runtime-unread" not in found
         return
-    row = runtime_class(report)
+    row = found["oci-runtime-unread"]
     assert row["severity"] == "warning"
     assert row["detail"].startswith(
-        "/etc/containerd/config.toml has a handler of NVIDIA's runtime, but the containerd of k0s reads "
-        "/etc/k0s/containerd.toml: containerd has no handler of NVIDIA's runtime: pods with its RuntimeClass"
+        "/etc/containerd/config.toml has the runtime nvidia, but the containerd of k0s reads /etc/k0s/"
     )
+    assert "pods with this runtime do not start" in row["detail"]
     document = report.command("configure", "containerd", "--json", "--dry-run").json
     assert [file["path"] for file in document["files"]] == ["/etc/k0s/containerd.d/99-cdigen.toml"]

@@ -17,7 +17,7 @@ from cdigen.doctor.result import Topic, listed
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.documents import lookup, parse_toml
-from cdigen.runtimes.installed import is_of_snap
+from cdigen.runtimes.installed import is_of_snap, place
 from cdigen.runtimes.settings import containerd, docker
 
 TYPE_CHECKING = False
@@ -96,7 +96,7 @@ def _unread(context: Context) -> Iterator[CheckResult]:
     for runtime in context.runtimes:
         settings = runtime.settings
         usual, read = _USUAL.get(runtime.name, ("", None))
-        if read is None or usual in settings.files or settings.rootless:
+        if read is None or usual in settings.files or settings.rootless or _has_second(context, runtime):
             continue
         known = {one.name for one in settings.oci_runtimes}
         lost = [one for one in read(context.host) if tool_of(one) and one.name not in known]
@@ -105,6 +105,12 @@ def _unread(context: Context) -> Iterator[CheckResult]:
             yield TOPIC.warning(UNREAD, shown(_unread_text(context, runtime, lost)))
     if not is_unread:
         yield TOPIC.passed(UNREAD, "no OCI runtime of another tool is only in a file that no runtime reads")
+
+
+def _has_second(context: Context, runtime: ExaminedRuntime) -> bool:
+    """Return whether RUNTIME is a distribution's containerd, and a second one reads the usual file."""
+    is_containerd = runtime.name == "containerd" and bool(place(context.host, "containerd"))
+    return is_containerd and bundled_containerd(context.host) is not None
 
 
 def _unread_text(context: Context, runtime: ExaminedRuntime, lost: list[OciRuntime]) -> str:
@@ -167,7 +173,7 @@ def _toolkit(context: Context) -> Iterator[CheckResult]:
     ]
     places = ("/etc", *(f"{folder}/.config" for folder in (OPERATOR, *folders)))
     wrong = []
-    for path in dict.fromkeys(f"{place}/{_CONFIG}" for place in places):
+    for path in dict.fromkeys(f"{folder}/{_CONFIG}" for folder in places):
         root = _root(context, path)
         if root.startswith("/") and root.strip("/") and not _has_driver(context, root.rstrip("/")):
             wrong.append(f"{path} (root = {root!r})")

@@ -9,15 +9,9 @@ from __future__ import annotations
 import os
 
 from cdigen.doctor.kubernetes.kubelet import KUBELET, TOPIC, for_nodes, see
-from cdigen.doctor.kubernetes_node.bundled import bundled_containerd
 from cdigen.doctor.migration.leftovers import VOID, bare_specs, is_of_nvidia
 from cdigen.doctor.result import Remedy, listed
 from cdigen.host.root import shown
-from cdigen.model.errors import ConfigError
-from cdigen.runtimes.installed import place
-from cdigen.runtimes.releases import UNKNOWN
-from cdigen.runtimes.settings import containerd
-from cdigen.runtimes.units import Command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,7 +116,12 @@ def _class(context: Context) -> Iterator[CheckResult]:
         return
     handlers = [one for one in runtime.settings.oci_runtimes if is_of_nvidia(one) and not one.is_default]
     if not any(map(is_of_nvidia, runtime.settings.oci_runtimes)):
-        yield _no_handler(context, node.runtime)
+        # If only a file that the runtime does not read has a handler, oci_programs reports the file.
+        text = (
+            f"{node.runtime} has no handler of NVIDIA's runtime: pods with its RuntimeClass do not start (no "
+            'runtime for "nvidia" is configured). Pods with devices of cdigen need no RuntimeClass'
+        )
+        yield TOPIC.passed(CLASS, text)
         return
     if not handlers:
         yield TOPIC.passed(CLASS, "NVIDIA's runtime is the default runtime: pods need no RuntimeClass")
@@ -137,36 +136,6 @@ def _class(context: Context) -> Iterator[CheckResult]:
         f"from NVIDIA's runtime: the specs lack {VOID}. Remove runtimeClassName from the pods"
     )
     yield TOPIC.warning(CLASS, see(shown(text)), because=("double-injection",))
-
-
-def _no_handler(context: Context, name: str) -> CheckResult:
-    """Return the result for the runtime NAME, which has no handler of NVIDIA's runtime.
-
-    nvidia-ctk adds the handler to containerd.FILE, which the containerd of a distribution does not read.
-    """
-    text = (
-        f"{name} has no handler of NVIDIA's runtime: pods with its RuntimeClass do not start (no runtime for "
-        '"nvidia" is configured). Pods with devices of cdigen need no RuntimeClass'
-    )
-    bundled = bundled_containerd(context.host) if name == "containerd" else None
-    if bundled is None or not _has_handler(context, containerd.FILE):
-        return TOPIC.passed(CLASS, text)
-    text = (
-        f"{containerd.FILE} has a handler of NVIDIA's runtime, but the containerd of {bundled.name} reads "
-        f"{bundled.main}: {text}"
-    )
-    # The file can belong to a second containerd.
-    if place(context.host, "containerd"):
-        return TOPIC.passed(CLASS, text)
-    return TOPIC.warning(CLASS, see(text), because=("oci-runtime-unread",))
-
-
-def _has_handler(context: Context, path: str) -> bool:
-    try:
-        found = containerd.read(context.host, UNKNOWN, Command(words=("--config", path)))
-    except ConfigError:
-        return False
-    return any(map(is_of_nvidia, found.oci_runtimes))
 
 
 def _inotify(context: Context) -> Iterator[CheckResult]:
