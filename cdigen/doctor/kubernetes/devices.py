@@ -17,7 +17,6 @@ from cdigen.doctor.kubernetes_node import checkpoint as kubelet_checkpoint
 from cdigen.doctor.kubernetes_node.sockets import kind_of
 from cdigen.doctor.result import Remedy, listed
 from cdigen.host.root import shown
-from cdigen.kubelet.resources.model import REPLICA
 from cdigen.runtimes.daemon_service import UNIT as DAEMON_UNIT
 from cdigen.runtimes.daemon_service import service_of
 from cdigen.runtimes.units import is_enabled
@@ -38,6 +37,8 @@ _FOREIGN = "kubectl get daemonsets --all-namespaces"
 # A registration takes one second, and its confirmation takes five seconds.
 _SOON = timedelta(seconds=30)
 _RECENT = timedelta(minutes=10)
+# The text between a device and the number of its replica in an id, as in NVIDIA's device plugin.
+_REPLICA = "::"
 # The name of a pod's folder below the kubelet's folder: the UID of the pod. Static pods have a hash instead.
 _UID = re.compile(r"[0-9a-f-]{32,36}")
 
@@ -172,7 +173,7 @@ def _devices(context: Context) -> Iterator[CheckResult]:
 def _has_replicas(row: Mapping[str, Any]) -> bool:
     devices = row.get("devices")
     rows = [one for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
-    return any(REPLICA in str(one.get("device")) for one in rows)
+    return any(_REPLICA in str(one.get("device")) for one in rows)
 
 
 def _unhealthy(row: Mapping[str, Any]) -> int:
