@@ -18,6 +18,7 @@ import pytest
 from support.abilities import cannot_run, tool
 from support.paths import REPOSITORY, TESTS
 from support.processes import succeeded
+from support.source_names import syntax_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,7 +139,7 @@ DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 def in_python(path: Path, *, is_test: bool) -> Iterator[tuple[int, str]]:
     """Yield line and word for each banned word in PATH; if IS_TEST, not in literals, parameters, fields."""
     source = path.read_text(encoding="utf-8")
-    module = ast.parse(source)
+    module = syntax_tree(source)
     yield from in_names(iter([(1, path.stem)]))
     kinds = DEFINITIONS if is_test else (*DEFINITIONS, ast.arg, ast.AnnAssign)
     yield from in_names(names_of(module, kinds))
@@ -175,7 +176,7 @@ def test_no_prose_and_no_name_uses_a_banned_word() -> None:
 def test_no_two_public_classes_have_the_same_name() -> None:
     modules: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in syntax_tree(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 modules.setdefault(node.name, []).append(str(path.relative_to(REPOSITORY)))
     assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from support import source_names
 from support.paths import REPOSITORY
-from support.source_names import KEBAB
+from support.source_names import KEBAB, syntax_tree
 
 from cdigen.cli.main import EXIT_DEFECT, UnprintedError
 from cdigen.config import read
@@ -314,7 +314,7 @@ def test_code_that_tests_share_is_in_the_package_support() -> None:
     imports = {
         f"{path.name}: {node.module}"
         for path in tests.rglob("*.py")
-        for node in ast.parse(path.read_text()).body
+        for node in syntax_tree(path.read_text()).body
         if isinstance(node, ast.ImportFrom) and str(node.module).rpartition(".")[2].startswith("test_")
     }
     assert imports == set()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from address import PLACES, address, linked, readdressed
 from support.paths import REPOSITORY
+from support.source_names import syntax_tree
 
 from cdigen import DOCUMENTATION, page_url
 
@@ -27,7 +28,7 @@ NEW = "https://docs.example.org/cdigen"
 
 def strings(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and text of each string literal in PATH that is no docstring."""
-    module = ast.parse(path.read_text(encoding="utf-8"))
+    module = syntax_tree(path.read_text(encoding="utf-8"))
     statements = {
         id(node.value)
         for node in ast.walk(module)

@@ -6,6 +6,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from support.paths import REPOSITORY
+from support.source_names import syntax_tree
 
 
 def name_of(path: Path) -> str:
@@ -31,7 +32,7 @@ def imports(node: ast.AST) -> Iterator[str]:
 
 def test_no_module_is_in_an_import_cycle() -> None:
     graph = {
-        name: {target for target in imports(ast.parse(path.read_text())) if target in MODULES}
+        name: {target for target in imports(syntax_tree(path.read_text())) if target in MODULES}
         for name, path in MODULES.items()
     }
     TopologicalSorter(graph).prepare()  # raises CycleError with the cycle

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from support.paths import REPOSITORY
+from support.source_names import syntax_tree
 
 FILE_LINES, FUNCTION_LINES = 400, 60
 CLASS_ATTRIBUTES = 15
@@ -20,7 +21,7 @@ TESTS = {path.relative_to(REPOSITORY).as_posix(): path for path in (REPOSITORY /
 def nodes_of(path: Path) -> tuple[ast.AST, ...]:
     """Return the functions and classes in the file PATH."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return tuple(node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds))
+    return tuple(node for node in ast.walk(syntax_tree(path.read_text())) if isinstance(node, kinds))
 
 
 def assigned_attributes(made: ast.ClassDef) -> set[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.paths import REPOSITORY
+from support.source_names import syntax_tree
 
 from cdigen.vendors.registry import VENDORS
 
@@ -31,7 +32,7 @@ COMPARING_METHODS = {"startswith", "endswith", "removeprefix", "removesuffix"}
 
 def vendor_lines(source: str) -> list[int]:
     """Return the lines of SOURCE that compare with one of WORDS, or have it as the key of a mapping."""
-    tree = ast.parse(source)
+    tree = syntax_tree(source)
     names = {
         target.id
         for node in tree.body

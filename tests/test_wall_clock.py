@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.paths import TESTS
+from support.source_names import syntax_tree
 from support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Checked(ast.NodeVisitor):
         self.found: list[tuple[int, str]] = []
         self._numbers: dict[str, float] = {}
         self._elapsed = set(TOOK)
-        module = ast.parse(text)
+        module = syntax_tree(text)
         assigned = [node for node in module.body if isinstance(node, ast.Assign)]
         for node in assigned:
             name = ast.unparse(node.targets[0])

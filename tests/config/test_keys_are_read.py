@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.paths import REPOSITORY
+from support.source_names import syntax_tree
 
 from cdigen.config import (
     AllowRule,
@@ -64,7 +65,7 @@ FIELDS = [(cls.__name__, key.field or key.name) for cls, keys in TABLES for key 
 
 def fields_read(source: str) -> Iterator[str]:
     """Yield the names of the attributes that the code SOURCE reads."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(syntax_tree(source)):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield node.attr
 

@@ -1,6 +1,7 @@
 """Names in the sources: rules, kinds of errors, log events, options, variables."""
 
 import ast
+import gc
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -13,11 +14,24 @@ from support.paths import REPOSITORY
 KEBAB = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+")
 
 
+def syntax_tree(source: str) -> ast.Module:
+    """Return the syntax tree of SOURCE.
+
+    The collector is off meanwhile: a finalizer that formats a traceback parses, too, and CPython 3.11 then
+    fails with "AST constructor recursion depth mismatch".
+    """
+    gc.disable()
+    try:
+        return ast.parse(source)
+    finally:
+        gc.enable()
+
+
 @cache
 def trees() -> dict[Path, ast.Module]:
     """Return the syntax tree of each module of the package."""
     return {
-        path: ast.parse(path.read_text(encoding="utf-8"))
+        path: syntax_tree(path.read_text(encoding="utf-8"))
         for path in sorted((REPOSITORY / "cdigen").rglob("*.py"))
     }
 
