@@ -53,11 +53,13 @@ def on(upgraded: Upgraded) -> Runner:
                 pass
             case ["apt-get", "upgrade"]:
                 upgraded.install(newer)
+                print(f"apt's end to the state mismatch: {upgraded.becomes('mismatch'):.2f} s")
             case ["reboot"]:
                 upgraded.load_module(newer)
+                print(f"the new module to the new spec: {upgraded.wait_for(newer):.2f} s")
             case _:
                 done = upgraded.host.attempt(command.replace(" debian ", f" {DEBIAN_IMAGE} "))
-                # The host has no plugins of the container network, of which podman warns.
+                # The host has no plugins of the container network, and podman prints a warning about them.
                 done.stderr = done.stderr if done.returncode else ""
         return done
 

@@ -102,7 +102,7 @@ def test_idle_connections_are_evicted_before_a_client_that_is_sending(path: str)
 
 
 def test_idle_connections_use_no_thread(path: str) -> None:
-    # A thread of an earlier test may end meanwhile, so the number of all threads says nothing.
+    # A thread of an earlier test may end meanwhile, so the test counts only new threads.
     before = set(threading.enumerate())
     with serving(Daemon().routes(), path, request_s=10 * PATIENCE_S), ExitStack() as held:
         clients(held, path, MAX_CONNECTIONS, b"GET /met")

@@ -217,9 +217,9 @@ class Upgraded:
         rows = self.status().get("vendors", [])
         return next((row["state"] for row in rows if row["vendor"] == "nvidia"), "")
 
-    def becomes(self, state: str) -> None:
-        """Wait until the daemon reports STATE for the vendor nvidia."""
-        wait_until(lambda: self.state == state, f"the state {state}")
+    def becomes(self, state: str) -> float:
+        """Wait until the daemon reports STATE for the vendor nvidia; return the waiting time in seconds."""
+        return wait_until(lambda: self.state == state, f"the state {state}")
 
     def wait_for(self, version: str) -> float:
         """Wait until the spec mounts only files of VERSION; return the waiting time in seconds."""
