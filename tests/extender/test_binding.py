@@ -129,7 +129,7 @@ def test_a_request_with_a_suffix_gets_a_hint() -> None:
     """Users write 10G for 10 GiB of memory, which is a number of units."""
     cluster = cluster_with(8, p=10_000_000_000, q=1_000_000, r=999_999)
     for name in ("p", "q"):
-        assert "with the unit GiB, 10 means 10 GiB" in bound(cluster, name)
+        assert "without a suffix (unit GiB: 10 for 10 GiB)" in bound(cluster, name)
     assert bound(cluster, "r").endswith("the largest GPU has 8")
 
 

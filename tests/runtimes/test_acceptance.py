@@ -42,6 +42,7 @@ def test_releases_that_refuse_are_reported_as_ranges() -> None:
         "containerd before 1.7.16",
         "cri-o 1.25.2 to before 1.30.0",
         "docker before 26.1.0",
+        "singularity before 4.1.3",
     } == set(group.runtimes)
 
 
