@@ -69,7 +69,7 @@ def documented_command(words: str, engine: str) -> str:
     """Return the command of docs/how-to/container-image.md with WORDS, for ENGINE and the host at /h."""
     text = (REPOSITORY / "docs/how-to/container-image.md").read_text()
     (command,) = (
-        each for each in re.findall(r"^podman run (?:.*\\\n)*.*", text, re.MULTILINE) if words in each
+        each for each in re.findall(r"^ *(podman run (?:.*\\\n)*.*)", text, re.MULTILINE) if words in each
     )
     return str(command).replace("podman", engine, 1).replace("--volume /:/host", "--volume /h:/host")
 
