@@ -190,7 +190,7 @@ def test_crio_does_not_read_the_folder_of_the_hook(live: LiveHost) -> None:
     put(live, hook, json.dumps(TOOLKIT_HOOK))
     live.install("crio", "1.16.6")
     rows = live.doctor("--for", "crio")
-    assert "1.16.6 reads no CDI specs; install CRI-O 1.24" in details(rows, "crio-version")
+    assert "1.16.6 reads no CDI specs; install CRI-O 1.25" in details(rows, "crio-version")
     assert [row["check"] for row in rows if not row["ok"]] == ["crio-version"]
     assert hook not in details(rows, "double-injection")
     plan = json.loads(live.attempt("cdigen doctor --migrate --json").stdout)

@@ -220,4 +220,5 @@ def test_the_libraries_of_libglvnd_stay_on_the_host(
     assert failures(cdigen, root) == {}
     put(root / "srv/run.sh", b"apptainer exec --nv image.sif glxgears\n")
     plan = cdigen("doctor", "--migrate", root / "srv/run.sh", "--json", "--root", root).json
-    assert plan["legacy_requests"] == []
+    (request,) = plan["legacy_requests"]
+    assert request["replacement"].startswith("--device nvidia.com/gpu=all (Apptainer 1.5 or newer")

@@ -192,4 +192,4 @@ def test_podman_of_ubuntu_22_reads_no_specs(tmp_path: Path) -> None:
         live.run("cdigen generate --write --quiet")
         (row,) = (row for row in live.doctor("--for podman") if not row["ok"])
         assert (row["check"], row["severity"]) == ("podman-version", "error")
-        assert row["detail"] == "podman 3.4.4 reads no CDI specs; install podman 4.1 or newer"
+        assert row["detail"] == "podman 3.4.4 reads no CDI specs; install podman 4.3 or newer"
