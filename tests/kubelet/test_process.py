@@ -62,7 +62,7 @@ def test_journal_and_metrics_show_a_container_with_its_pod(side: Side) -> None:
         assert f'cdigen_kubelet_allocations_total{{resource="{GPU}"}} 1.0' in metrics
         assert side.get("/readyz") == (200, "ok\n")
         # With -v there is a line for each container.
-        assert [line["devices"] for line in process.lines("allocated")] == [[side.ids[0]]]
+        assert until(lambda: [line["devices"] for line in process.lines("allocated")] == [[side.ids[0]]])
         assert process.stop() == 0
     assert side.status() == {}
 
@@ -143,7 +143,7 @@ def test_the_end_and_the_restart_of_the_daemon_are_logged_and_cause_no_new_list(
         # The inventory has not changed. Without an event, cdigen would read the host only after RESYNC_S.
         with daemon(side):
             assert until(lambda: side.status()["stale"] == [], within_s=0.8 * RESYNC_S)
-        assert [line["level"] for line in process.lines("stale")][-2:] == ["warning", "info"]
+        assert until(lambda: [row["level"] for row in process.lines("stale")][-2:] == ["warning", "info"])
         assert "the cdigen daemon, which updates it, does not run" in process.lines("stale")[-2]["message"]
         assert len(side.kubelet.endpoints[GPU].lists) == lists
         assert len(side.kubelet.registered) == 1
@@ -178,7 +178,7 @@ def test_a_resource_stays_registered_without_devices_while_the_driver_is_removed
         assert until(lambda: side.lists(8))
         assert len(side.kubelet.registered) == 1
         # Refusals are logged without -v.
-        assert [line["cause"] for line in process.lines("refused")] == ["unknown_id"]
+        assert until(lambda: [line["cause"] for line in process.lines("refused")] == ["unknown_id"])
 
 
 def test_a_host_without_a_driver_registers_nothing_until_a_driver_is_loaded(side: Side) -> None:
