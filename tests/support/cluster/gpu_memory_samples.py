@@ -134,7 +134,7 @@ class GpuMemorySamples:
         """Check the GPUs of the containers FOUND against the containers' requests and the GPUs' sizes."""
         self.count["runtime"] += 1
         units: dict[tuple[int, str, str], int] = {}
-        left: set[str] = set()
+        left: set[tuple[str, str]] = set()
         for has in found:
             requested = self._requested.get((has.uid, has.container))
             if requested is None:
@@ -150,11 +150,12 @@ class GpuMemorySamples:
             if has.variables.get(INDEX) != str(gpu) or has.variables.get(OF_CONTAINER) != str(requested):
                 self._record_error(f"{name} with {requested} of GPU {gpu} has the variables {has.variables}")
             if self._is_gone(has.uid):
-                left.add(f"left: {name}: {self.about(has.uid, has.container)}")
+                left.add((has.uid, f"left: {name}: {self.about(has.uid, has.container)}"))
             else:
                 # The key has the name, not the ID: the kubelet may replace a container of unknown state.
                 units[gpu, has.uid, has.container] = requested
-        self._record_lasting("left: ", left)
+        # The status of a pending pod is old while the API server does not respond to the kubelet.
+        self._record_lasting("left: ", {state for uid, state in left if not self._is_pending(uid)})
         sums: Counter[int] = Counter()
         for (gpu, _, _), requested in units.items():
             sums[gpu] += requested
@@ -163,6 +164,10 @@ class GpuMemorySamples:
             if total > SIZES[NODE][gpu]:
                 pods = [self.about(uid, name) for at, uid, name in sorted(units) if at == gpu]
                 self._record_error(f"containers have {total} of GPU {gpu}: {'; '.join(pods)}")
+
+    def _is_pending(self, uid: str) -> bool:
+        row = self._rows.get(uid)
+        return row is not None and row["status"]["phase"] == "Pending"
 
     def _is_deleted(self, uid: str) -> bool:
         """Return whether a pod is deleted, perhaps before its container started.
