@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.hosts.added_vendors import minimal, vendor
 
-from cdigen.model.errors import HostError
 from cdigen.pipeline import discovery
 from cdigen.vendors.registry import DEFECT
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from support.command.fixtures import Run
+    from support.command.fixtures import Done, Run
 
 IN_A_POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 MESSAGE = "the kernel module nvidia is not loaded"
@@ -22,12 +22,14 @@ MOUNT = "mount the host's / with '--volume /:/host:ro,rslave', and add --root /h
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that makes discovery fail with an error of the kind in its argument."""
+def failing(cdigen_process: Run, tmp_path: Path) -> Callable[[str, str], Done]:
+    """Return a function that runs a command in a pod with a vendor whose discovery fails with a kind."""
 
-    def fail(kind: str) -> None:
-        failures = {"nvidia": HostError(MESSAGE, hint="load it", kind=kind)}
-        monkeypatch.setattr(discovery, "discover", lambda *_: ({}, failures))
+    def fail(command: str, kind: str) -> Done:
+        error = f"HostError({MESSAGE!r}, hint='load it', kind={kind!r})"
+        code = minimal(discover=f"from cdigen.model.errors import HostError\n        raise {error}")
+        vendor(tmp_path, "added", code)
+        return cdigen_process(command, "--vendor", "added", PYTHONPATH=str(tmp_path), **IN_A_POD)
 
     return fail
 
@@ -37,20 +39,18 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 )
 @pytest.mark.parametrize("command", ["generate", "inspect"])
 def test_the_error_names_the_container_and_the_mount(
-    cdigen: Run, failing: Callable[[str], None], command: str, kind: str
+    failing: Callable[[str, str], Done], command: str, kind: str
 ) -> None:
-    failing(kind)
-    done = cdigen(command, "--vendor", "nvidia", **IN_A_POD)
+    done = failing(command, kind)
     assert done.failed(3, f"this is a container, and the host is not mounted: {MESSAGE}", MOUNT)
 
 
 @pytest.mark.parametrize("kind", [DEFECT, "version-mismatch"])
 @pytest.mark.parametrize("command", ["generate", "inspect"])
 def test_other_errors_of_the_vendor_are_unchanged(
-    cdigen: Run, failing: Callable[[str], None], command: str, kind: str
+    failing: Callable[[str, str], Done], command: str, kind: str
 ) -> None:
-    failing(kind)
-    done = cdigen(command, "--vendor", "nvidia", **IN_A_POD)
+    done = failing(command, kind)
     assert done.failed(3, f"{MESSAGE}; load it")
     assert "container" not in done.err
 
